@@ -852,18 +852,22 @@ VIEW_OUTPUTS_MAX = 200
 VIEW_OUTPUT_CHARS_MAX = 128
 VIEW_COLUMNS_MAX = 60
 """Of a source that a view may name: changes have a bit for each."""
-VIEW_ROWS_MAX = 20_000_000
-"""Of a source: they are in the memory of the driver."""
 VIEW_BATCH_RECORDS = 200_000
 """Of each shard, that a batch of views takes at most, about."""
 VIEW_PACKED_ROWS = 50_000
-"""Changes of a source that go to the driver as one value."""
+"""Rows that a task hands to Spark at a time."""
+VIEW_PORTION_ROWS = 200_000
+"""Rows that a task takes at a time from what was handed to it: they are in its memory."""
+VIEW_RUN_ROWS = 1_000_000
+"""Changed rows of a source after which a task writes a run."""
+VIEW_BUCKETS_MIN = 4
+VIEW_BUCKETS_MAX = 1024
+VIEW_BUCKET_ROWS = 8_000_000
+"""Into how many buckets a view is divided: each is a task in every batch."""
+VIEW_TABLE_REST = 3.0
+"""A view's table is not written for so many times as long as writing it took."""
 VIEW_TRIGGER_S = 0.2
 """How often views look for more (a default)."""
-VIEW_LOG_ROWS_MIN = 100_000
-"""A log of rows that is shorter is never written anew."""
-VIEW_LOG_FILES_MAX = 300
-"""Commits after which a log of rows is written anew, however few rows they had."""
 VIEW_VACUUM_S = 600.0
 """How often what a view's table was is removed."""
 VIEW_THREADS = 4

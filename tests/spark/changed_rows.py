@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidelog.spark.views.keeping.changes import CLEAR, GONE, SET, changes_schema
+from tidelog.spark.views.dataflow.changes import CLEAR, GONE, SET, changes_schema
 
 COLUMNS: Final = 3
 IDS: Final = 6

@@ -19,8 +19,8 @@ from tidelog.spark.delta.storage import find_storage
 from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.jobs.job_lease import Stop
 from tidelog.spark.source.feed.position import explored_feed_server
-from tidelog.spark.views.keeping.checking import check_view
-from tidelog.spark.views.keeping.job import ViewJob, ViewOptions
+from tidelog.spark.views.dataflow.checking import check_view
+from tidelog.spark.views.dataflow.job import ViewJob, ViewOptions
 from tidelog.spark.views.sql.definition import View
 
 SECONDS_MAX = 120
@@ -81,7 +81,9 @@ class KeptViews:
         """Wait until all views have what the server has now; `NotCaughtUp` if the job has ended."""
         visible = min(int(row[1]) for row in client.execute_command("FEED", "POSITION"))
         deadline = time.monotonic() + SECONDS_MAX
-        while not (found := job.parts()) or any(int(each["ts"] or 0) < visible for each in found.values()):
+        while not (found := job.parts()) or any(
+            min(int(each["ts"] or 0), int(each["table_ts"] or 0)) < visible for each in found.values()
+        ):
             if time.monotonic() > deadline or self._thread is None or not self._thread.is_alive():
                 raise NotCaughtUp(f"the views are at {found}, and the server at {visible}")
             time.sleep(0.02)

@@ -9,7 +9,7 @@ from pathlib import Path
 import tidelog
 
 SPARK = Path(tidelog.__file__).parent / "spark"
-CROSSING = {"View", "ViewSource", "plan_view", "ViewPlan", "Aggregate"}
+CROSSING = {"View", "ViewSource", "in_order", "plan_view", "ViewPlan", "Aggregate", "Join"}
 
 
 def imports(folder: str) -> Iterator[tuple[str, str, str]]:
@@ -21,7 +21,7 @@ def imports(folder: str) -> Iterator[tuple[str, str, str]]:
 
 
 def test_keeping_a_view_knows_its_plan_and_nothing_else_of_its_sql() -> None:
-    taken = {name for _, module, name in imports("views/keeping") if module.startswith("tidelog.spark.views.sql")}
+    taken = {name for _, module, name in imports("views/dataflow") if module.startswith("tidelog.spark.views.sql")}
     assert taken == CROSSING
 
 
@@ -32,9 +32,17 @@ def test_taking_sql_apart_needs_neither_spark_nor_a_server() -> None:
     assert not [module for _, module, _ in imports("views/sql") if module.startswith("pyspark")]
 
 
+def test_sorted_runs_know_neither_spark_nor_what_is_in_them() -> None:
+    ours = {module for _, module, _ in imports("runs") if module.startswith("tidelog.spark")}
+    allowed = ("tidelog.spark.runs.", "tidelog.spark.delta.", "tidelog.spark.cache")
+    assert {module for module in ours if not module.startswith(allowed)} == set()
+    assert not [module for _, module, _ in imports("runs") if module.startswith("pyspark")]
+
+
 def test_packages_import_only_those_below_them() -> None:
-    above = {"delta": {"source", "jobs", "lake", "views"}, "source": {"delta", "jobs", "lake", "views"}}
-    above |= {"jobs": {"delta", "lake", "views"}, "lake": {"views"}, "views": {"lake"}}
+    above = {"delta": {"source", "runs", "jobs", "lake", "views"}, "source": {"delta", "runs", "jobs", "lake", "views"}}
+    above |= {"jobs": {"delta", "lake", "views"}, "lake": {"runs", "views"}, "views": {"lake"}}
+    above["runs"] = {"source", "jobs", "lake", "views"}
     for package, others in above.items():
         found = {module.split(".")[2] for _, module, _ in imports(package) if module.startswith("tidelog.spark.")}
         assert not found & others, f"{package} imports {found & others}"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.changed_rows import COLUMNS, IDS, applied, random_steps, table_of
-from tidelog.spark.views.keeping.changes import CLEAR, changes_schema, clear, compose, no_changes
+from tidelog.spark.views.dataflow.changes import CLEAR, changes_schema, chosen, clear, compose, no_changes
 
 BEFORE = {bytes([number]): ({0: "before"}, frozenset([b"a", b"q"])) for number in range(0, IDS, 2)}
 
@@ -30,6 +30,22 @@ def test_composed_steps_do_the_same(first: int) -> None:
             clears = ops.count(CLEAR)
             assert ops[:clears] == [CLEAR] * clears, seed
             assert len(set(ids[clears:])) == len(ids) - clears, seed
+
+
+@pytest.mark.parametrize("columns", [[0, 1, 2], [2, 0], [1], []])
+def test_changes_of_some_columns_do_the_same_to_these(columns: list[int]) -> None:
+    """Views of one source share what is read of it, and each takes the columns that it names."""
+    for seed in range(50):
+        steps = random_steps(random.Random(seed))
+        found = chosen(table_of(steps), columns)
+        assert found.schema == changes_schema(len(columns))
+        missing = {f"c{number}": None for number in range(len(columns), COLUMNS)}
+        there = applied({}, [{**step, **missing} for step in found.to_pylist()])
+        everything = applied({}, steps)
+        assert there == {
+            each: ({new: row[old] for new, old in enumerate(columns) if old in row}, names)
+            for each, (row, names) in everything.items()
+        }, seed
 
 
 def test_nothing_stays_nothing() -> None:

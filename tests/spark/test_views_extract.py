@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.integration.server_process import ServerProcess
 from tests.spark.in_process import reader
+from tests.spark.kept_rows import KeptRows
 from tests.spark.view_world import JOBSET, World
 from tidelog import limits
 from tidelog.address import ServerAddress
@@ -27,11 +29,10 @@ from tidelog.days.writer import Writer
 from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.source.feed.columns import SCHEMA
 from tidelog.spark.source.stream.copied import read_copied
-from tidelog.spark.views.keeping.change_reader import SourceColumns
-from tidelog.spark.views.keeping.changes import CLEAR
-from tidelog.spark.views.keeping.extract import Extractor, extractor
-from tidelog.spark.views.keeping.members import Members
-from tidelog.spark.views.keeping.source_rows import SourceRows
+from tidelog.spark.views.dataflow.change_reader import SourceColumns
+from tidelog.spark.views.dataflow.changes import CLEAR
+from tidelog.spark.views.dataflow.extract import Extractor, extractor
+from tidelog.spark.views.dataflow.members import Members
 
 Row = dict[str, str | None]
 
@@ -43,22 +44,23 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 
 @pytest.fixture
-def store(process: ServerProcess) -> Iterator[Store]:
+def store(process: ServerProcess, tmp_path: Path) -> Iterator[Store]:
     with process.client() as client:
         client.flushall()
-        yield Store(f"redis://127.0.0.1:{process.port}", client)
+        yield Store(f"redis://127.0.0.1:{process.port}", client, tmp_path)
 
 
 class Store:
     """A server, and one source of it that is followed."""
 
-    def __init__(self, url: str, client: Any) -> None:
+    def __init__(self, url: str, client: Any, folder: Path) -> None:
         self.url = url
         self.client = client
         self.call = client.execute_command
         self.server = Endpoint(ServerAddress.parse(url))
         self._since = self.visible()
-        self._rows: dict[SourceColumns, SourceRows] = {}
+        self._folder = folder
+        self._rows: dict[SourceColumns, KeptRows] = {}
         self.changes: dict[SourceColumns, pa.Table] = {}
         """What was taken in last."""
 
@@ -86,7 +88,9 @@ class Store:
             changes = pa.concat_tables([shard[number].finish() for shard in extractors])
             self.changes[each] = changes
             is_clear = pc.equal(changes["op"], CLEAR)
-            rows = self._rows.setdefault(each, each.rows())
+            if each not in self._rows:
+                self._rows[each] = KeptRows(self._folder / str(len(self._rows)), each.columns)
+            rows = self._rows[each]
             rows.apply(pa.concat_tables([changes.filter(is_clear), changes.filter(pc.invert(is_clear))]))
             found.append(rows_of(rows, each.columns))
         return found
@@ -97,9 +101,10 @@ def wanted_of(source: str, columns: Sequence[str]) -> SourceColumns:
     return SourceColumns(kind, target, tuple(columns))
 
 
-def rows_of(rows: SourceRows, columns: Sequence[str]) -> list[Row]:
-    table = sorted(rows.table.to_pylist(), key=lambda row: row["id"])
-    return [{name: row[f"c{number}"] for number, name in enumerate(columns)} for row in table]
+def rows_of(rows: KeptRows, columns: Sequence[str]) -> list[Row]:
+    found = sorted(rows.everything(), key=lambda row: row["_row"]["id"])
+    assert rows.grown == len(found)
+    return [{name: row[name] for name in columns} for row in found]
 
 
 ORDER = ("amount", "city", "key", "missing", "more", "n", "state", "value")

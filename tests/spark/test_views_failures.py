@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -25,13 +26,15 @@ from tidelog.spark.delta.storage import find_storage
 from tidelog.spark.delta.table import HistoryPoint
 from tidelog.spark.endpoint import Endpoint
 from tidelog.spark.jobs.job_lease import JobRunning
+from tidelog.spark.runs.run_lists import RunLog
 from tidelog.spark.source.feed.position import ask_oldest, explored_feed_server
-from tidelog.spark.views.keeping.change_reader import read_everything
-from tidelog.spark.views.keeping.changes import clear, no_changes
-from tidelog.spark.views.keeping.maintained import MaintainedView
-from tidelog.spark.views.keeping.result_table import ResultTable
-from tidelog.spark.views.keeping.results import Hashes
-from tidelog.spark.views.keeping.row_log import RowLog
+from tidelog.spark.views.dataflow.change_reader import ask_now
+from tidelog.spark.views.dataflow.changes import clear
+from tidelog.spark.views.dataflow.correction import Correction
+from tidelog.spark.views.dataflow.flow import ViewFlow
+from tidelog.spark.views.dataflow.maintained import MaintainedView
+from tidelog.spark.views.dataflow.packing import packed_row
+from tidelog.spark.views.dataflow.result_table import ResultTable
 from tidelog.spark.views.sql.definition import View, ViewSource
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -103,6 +106,11 @@ class Scene:
     def oldest(self) -> int:
         return ask_oldest(explored_feed_server(Endpoint(self.kept.address)), span_of_prefix(b""))
 
+    def move(self) -> None:
+        """Have the lake elsewhere, where no process has seen it."""
+        self.folder = self.folder.rename(self.folder.with_name(f"{self.folder.name}-moved"))
+        self.kept = KeptViews(self.kept.spark, self.kept.address.port, self.folder)
+
     def states(self, name: str) -> list[str]:
         return [each.name for each in (self.folder / "_state" / name).iterdir()]
 
@@ -131,33 +139,49 @@ def plant(owner: Any, name: str, number: int, *, is_after: bool) -> Callable[...
     """The method, which fails the first time that it is called for the n-th time."""
     original, calls = getattr(owner, name), 0
 
-    def failing(self: Any, *arguments: Any) -> Any:
+    def failing(self: Any, *arguments: Any, **named: Any) -> Any:
         nonlocal calls
-        calls += 1
-        if calls == number and not is_after:
+        calls = call = calls + 1  # views are kept on several threads
+        if call == number and not is_after:
             raise Planted(f"before {name}")
-        found = original(self, *arguments)
-        if calls == number and is_after:
+        found = original(self, *arguments, **named)
+        if call == number and is_after:
             raise Planted(f"after {name}")
         return found
 
     return failing
 
 
+def noted_builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The views that are built from now on."""
+    built: list[str] = []
+    build = MaintainedView.build
+
+    def noted(self: MaintainedView, *arguments: Any) -> None:
+        built.append(self.view.name)
+        build(self, *arguments)
+
+    monkeypatch.setattr(MaintainedView, "build", noted)
+    return built
+
+
 POINTS = [
-    ("build", Hashes, "reconcile", 1),
-    ("build", ResultTable, "replace", 1),
-    ("build", RowLog, "begin", 1),
-    ("build", RowLog, "begin", 2),
-    ("apply", Hashes, "write", 1),
-    ("apply", ResultTable, "merge", 1),
-    ("apply", RowLog, "add", 1),
-    ("apply", RowLog, "add", 2),
-    ("apply", RowLog, "add", 3),
-    ("look over", Hashes, "reconcile", 1),
-    ("look over", ResultTable, "replace", 2),
+    ("build", ViewFlow, "write_results", 1),
+    ("build", Correction, "run", 1),
+    ("build", ResultTable, "write", 1),
+    ("build", RunLog, "commit", 1),
+    ("build", RunLog, "commit", 2),
+    ("apply", ViewFlow, "touched_rows", 1),
+    ("apply", ViewFlow, "write_results", 1),
+    ("apply", ViewFlow, "write_results", 2),
+    ("apply", ViewFlow, "write_results", 3),
+    ("apply", RunLog, "commit", 1),
+    ("apply", RunLog, "commit", 2),
+    ("look over", Correction, "run", 1),
+    ("look over", ResultTable, "write", 1),
+    ("look over", ResultTable, "write", 3),
 ]
-OFTEN = [("apply", "write", 1, True)]
+OFTEN = [("apply", "write_results", 1, True)]
 """What is always tried."""
 
 
@@ -189,35 +213,91 @@ def test_views_are_right_after_a_failure(
 
 
 @pytest.mark.timeout(300)
-def test_a_view_that_is_further_than_a_batch_is_left_alone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch begins where the last of the views is."""
-    made = by_city()
+def test_a_view_that_is_further_than_a_batch_is_left_alone(scene: Scene) -> None:
+    """Batches begin where the last of the views is."""
+    first, other = of_all(), by_city()
+    scene.change()
+    scene.keep(first)
+    scene.change()
+    scene.kept.once([first.view, other.view], batch_records=5)
+    scene.compare(first, other)
+
+
+@pytest.mark.timeout(300)
+def test_how_far_a_view_is_is_noted_with_what_changed_and_now_and_then(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene.change()
     server = explored_feed_server(Endpoint(scene.kept.address))
-    view = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
-    point, rows = read_everything(scene.kept.spark, server, list(view.wanted.values()))
-    view.build(rows, point)
-    nothing = {each: clear(len(each.columns)) for each in view.wanted.values()}
-    assert view.apply(nothing, HistoryPoint(point.ts - 1, point.epoch)) == 0
-    assert view.point == point
-    scene.compare(made)
-    none = {each: no_changes(len(each.columns)) for each in view.wanted.values()}
-    assert view.apply(none, HistoryPoint(point.ts + 1, point.epoch)) == 0
-    assert view.point == HistoryPoint(point.ts + 1, point.epoch)
-    again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
-    again.load()
-    assert again.point == point, "what did not change is not noted at once"
+
+    def opened() -> MaintainedView:
+        made = MaintainedView(scene.kept.spark, scene.kept.storage, server, by_city().view)
+        made.load()
+        return made
+
+    view = opened()
+    view.build(ask_now(server), 3)
+    point = view.point
+    assert point is not None
+    session = scene.kept.spark
+
+    def apply(later: int, **blobs: Any) -> None:
+        view.apply(blobs, HistoryPoint(point.ts + later, point.epoch), is_cleared=False, session=session)
+        assert view.point == HistoryPoint(point.ts + later, point.epoch)
+
+    apply(1)
+    assert opened().point == point, "what did not change is not noted at once"
     monkeypatch.setattr(limits, "LAKE_IDLE_COMMIT_S", 0.0)
-    assert view.apply(none, HistoryPoint(point.ts + 2, point.epoch)) == 0
-    again.load()
-    assert again.point == HistoryPoint(point.ts + 2, point.epoch), "but now and then"
+    apply(2)
+    assert opened().point == HistoryPoint(point.ts + 2, point.epoch), "but now and then"
     monkeypatch.undo()
-    # A change of the lookup alone is noted where the source is, too.
-    cities = view.wanted["cities"]
-    view.apply({**none, cities: clear(len(cities.columns))}, HistoryPoint(point.ts + 3, point.epoch))
-    again = MaintainedView(scene.kept.spark, scene.kept.storage, server, made.view)
-    again.load()
-    assert again.point == HistoryPoint(point.ts + 3, point.epoch)
+    # A change of the lookup alone is noted for the whole view.
+    columns = len(view.sources["cities"].columns)
+    rows = [packed_row(bucket, [clear(columns)]) for bucket in range(view.buckets)]
+    made: Any = session
+    apply(3, cities=made.createDataFrame(pa.Table.from_batches(rows)))
+    assert opened().point == HistoryPoint(point.ts + 3, point.epoch)
+    assert {row.get("city") for row in hashes_of(scene.client, "by_city").values()} <= {None}
+    view.close()
+
+
+# --- state that is lost -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("table", "is_cut"),
+    [
+        ("rows-source", False),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in [("groups", False), ("groups", True), ("rows-cities", True), ("sorted", False)]
+        ),
+    ],
+)
+def test_a_view_whose_state_is_lost_is_built_anew(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, table: str, is_cut: bool
+) -> None:
+    views = [by_city(), of_all()]
+    scene.change()
+    scene.keep(*views)
+    runs = list((scene.folder / "_state/by_city").rglob(f"*{table}*.run"))
+    assert runs
+    for run in runs:
+        data = run.read_bytes()
+        run.unlink()
+        if is_cut:
+            run.write_bytes(data[:-8])
+    scene.move()  # workers have mapped files and go on with what is in memory
+    built = noted_builds(monkeypatch)
+    scene.change()
+    scene.keep(*views)
+    scene.compare(*views)
+    assert built == ["by_city"], "and the other goes on"
+    scene.change()
+    scene.keep(*views)
+    scene.compare(*views)
+    assert built == ["by_city"]
 
 
 # --- definitions that change ------------------------------------------------------------------------------------------
@@ -305,14 +385,7 @@ def test_only_a_view_that_is_too_old_is_built_anew(
     command = [*limited_server.COMMAND, json.dumps(FORGETFUL), "serve"]
     idle = View("idle", ViewSource("prefix", "nothing:"), "select count(*) as n from source", ())
     busy, left_out = of_all(), by_city()
-    built: list[str] = []
-
-    def noted(self: MaintainedView, *arguments: Any) -> None:
-        built.append(self.view.name)
-        build(self, *arguments)
-
-    build = MaintainedView.build
-    monkeypatch.setattr(MaintainedView, "build", noted)
+    built = noted_builds(monkeypatch)
     with ServerProcess(tmp_path / "data", command=command) as server:
         scene = Scene(spark, server, tmp_path / "lake")
         scene.change()

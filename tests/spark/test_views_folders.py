@@ -5,15 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import FileSelector
 
+from tests.integration.s3_server import S3Bucket
 from tidelog.spark.delta.faults import TableFault
-from tidelog.spark.delta.storage import find_storage
-from tidelog.spark.views.keeping.folders import check_writable, remove_view, view_names
+from tidelog.spark.delta.storage import Storage, find_storage
+from tidelog.spark.views.dataflow.folders import check_writable, remove_view, view_names
 
 
 def test_a_folder_that_can_be_written_to_is_left_empty(tmp_path: Path) -> None:
     check_writable(find_storage(str(tmp_path / "deep" / "lake")))
     assert [each for each in tmp_path.rglob("*") if each.is_file()] == []
+
+
+def test_a_bucket_that_can_be_written_to_is_left_empty(s3_bucket: S3Bucket) -> None:
+    storage = Storage(s3_bucket.folder(), dict(s3_bucket.env))
+    check_writable(storage)
+    assert storage.files("_state").get_file_info(FileSelector("", allow_not_found=True, recursive=True)) == []
 
 
 def test_what_cannot_be_written_to_is_told(tmp_path: Path) -> None:

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.hash_names import hash_name
+from tests.spark.kept_groups import KeptGroups, in_a_task
 from tidelog.errors import BadView
-from tidelog.spark.views.keeping.evaluation import Evaluation
-from tidelog.spark.views.keeping.groups import Groups, Reduction, as_text, group_texts
-from tidelog.spark.views.keeping.results import Results, rows_by_group
-from tidelog.spark.views.keeping.source_rows import rows_schema
+from tidelog.spark.views.dataflow.evaluation import Evaluation
+from tidelog.spark.views.dataflow.group_names import as_text, group_texts
+from tidelog.spark.views.dataflow.row_task import ROW_FIELDS
 from tidelog.spark.views.sql.definition import View, ViewSource
-from tidelog.spark.views.sql.plan import Aggregate
 from tidelog.spark.views.sql.query import plan_view
 
+__all__ = ["in_a_task"]
 pytestmark = pytest.mark.xdist_group("spark")
 
+Row = dict[str, str | None]
+
 TEXTS = (None, "", "a", "B", "ü", "%", "a:b", "1")
-NUMBERS = (None, "x", "1", "-2.5", "NaN", "Infinity", "-0.0", "0", "1e300", "12345678901234567890.12")
+NUMBERS = (None, "x", "1", "-2.5", "NaN", "Infinity", "-0.0", "0", "1e300", "12345678901234567890.12", str(2**62))
 TIMES = (None, "2026-03-01 10:00:00.5", "2026-03-01 10:59:59.999999", "1969-12-31 23:59:59", "0001-01-01 00:00:00", "?")
 FLAGS = (None, "true", "false", "maybe")
 
@@ -72,13 +74,14 @@ def view(sql: str, key: Sequence[str]) -> View:
     return View("v", ViewSource("stream", "s"), sql, tuple(key))
 
 
-def random_rows(chance: random.Random, columns: Sequence[str], ids: Sequence[int]) -> pa.Table:
+def random_rows(chance: random.Random, columns: Sequence[str], ids: Iterable[int]) -> dict[int, Row]:
     choices = {"f": FLAGS, "t": TEXTS, "w": TIMES, "x": NUMBERS}
-    rows = [
-        {"id": number.to_bytes(8), "rest": [b""], **{f"c{n}": chance.choice(choices[c]) for n, c in enumerate(columns)}}
-        for number in ids
-    ]
-    return pa.Table.from_pylist(rows, rows_schema(len(columns)))
+    return {number: {name: chance.choice(choices[name]) for name in columns} for number in ids}
+
+
+def place_of(number: int) -> bytes:
+    """Which row was changed last: the one with the largest number."""
+    return number.to_bytes(8)
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -87,40 +90,70 @@ def is_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+class KeptQuery:
+    """A view whose SQL Spark runs; all else is done here."""
+
+    def __init__(self, spark: SparkSession, folder: Path, sql: str, key: Sequence[str]) -> None:
+        declared = view(sql, key)
+        self.evaluation = Evaluation(spark, declared, plan_view(declared))
+        self.plan = self.evaluation.plan
+        finish = None if self.plan.final is None else self._finished
+        evaluation = self.evaluation
+        self.groups = KeptGroups(folder, self.plan, evaluation.contributed, evaluation.result, finish)
+
+    def _frame(self, table: pa.Table) -> DataFrame:
+        session: Any = self.evaluation.session
+        made: DataFrame = session.createDataFrame(table)
+        return made
+
+    def _finished(self, changed: pa.Table) -> pa.Table:
+        return self.evaluation.finished(self._frame(changed)).toArrow()
+
+    def apply(self, before: Mapping[int, Row], after: Mapping[int, Row]) -> None:
+        """Take in rows as they were, and as they are."""
+        said = [(-1, each) for each in before.items()] + [(1, each) for each in after.items()]
+        fields = pa.schema([("_row", ROW_FIELDS), *((name, pa.string()) for name in self.plan.columns)])
+        rows = [
+            {"_row": {"sign": sign, "order": place_of(number), "id": place_of(number)}, **row}
+            for sign, (number, row) in said
+        ]
+        self.groups.apply_tables(
+            self.evaluation.contributions(self._frame(pa.Table.from_pylist(rows, fields)), {}).toArrow()
+        )
+
+    def expected(self, rows: Mapping[int, Row]) -> dict[bytes, dict[str, Any]]:
+        """What Spark makes of all rows at once, by group."""
+        fields = pa.schema([("_order", pa.binary()), *((name, pa.string()) for name in self.plan.columns)])
+        made = [{"_order": place_of(number), **row} for number, row in rows.items()]
+        found = self.evaluation.recomputed(self._frame(pa.Table.from_pylist(made, fields)), {}).toArrow()
+        texts = group_texts([found[name] for name in self.plan.key], len(found)).cast(pa.binary()).to_pylist()
+        assert len(set(texts)) == len(found)
+        return dict(zip(texts, found.to_pylist(), strict=True))
+
+
+@pytest.mark.usefixtures("in_a_task")
 @pytest.mark.parametrize("name", QUERIES)
-def test_groups_come_to_what_spark_makes_of_all_rows(spark: SparkSession, name: str) -> None:
+def test_groups_come_to_what_spark_makes_of_all_rows(spark: SparkSession, tmp_path: Path, name: str) -> None:
     sql, key = QUERIES[name]
-    declared = view(sql, key)
-    evaluation = Evaluation(spark, declared, plan_view(declared))
-    made = evaluation.plan
-    groups, results = Groups(made, evaluation.contributed), Results(made)
-    results.update(None, evaluation.finished(groups.reduced().drop_columns(["group"])))
-    chance = random.Random(name)
-    rows = rows_schema(len(made.columns)).empty_table()
-    for changed in (range(0), range(30), range(20, 40), range(10)):
-        new = random_rows(chance, made.columns, [number for number in changed if chance.random() < 0.8])
-        ids = pa.array([number.to_bytes(8) for number in changed], pa.binary())
-        rows = pa.concat_tables([rows.filter(pa.compute.invert(pa.compute.is_in(rows["id"], ids))), new])
-        concerned = groups.replace(ids, evaluation.contributions(new, {}))
-        if len(concerned):
-            found = evaluation.finished(groups.reduced(concerned).drop_columns(["group"]))
-            results.update(concerned.to_pylist(), found)
-        expected = rows_by_group(made, evaluation.recomputed(rows, {}))
-        assert results.rows.keys() == expected.keys()
-        for group, row in results.rows.items():
-            assert all(map(is_same, row, expected[group])), (group, row, expected[group])
-    everything = groups.replace_all(evaluation.contributions(rows.slice(0, 0), {}))
-    results.update(everything.to_pylist(), evaluation.finished(groups.reduced(everything).drop_columns(["group"])))
-    assert results.rows == rows_by_group(made, evaluation.recomputed(rows.slice(0, 0), {}))
-
-
-def test_rows_between_which_others_went_are_all_seen(spark: SparkSession) -> None:
-    declared = view("select t, count(*) as n from source group by t", ["t"])
-    evaluation = Evaluation(spark, declared, plan_view(declared))
-    rows = pa.Table.from_pylist([{"id": b"1", "rest": [b""], "c0": "a"}, {"id": b"2", "rest": [b""]}], rows_schema(1))
-    parts = pa.concat_tables([rows, rows.slice(0, 0), rows, rows.slice(0, 0), rows])
-    assert len(evaluation.contributions(parts, {})) == 6
-    assert sorted(evaluation.recomputed(parts, {})["n"].to_pylist()) == [3, 3]
+    kept = KeptQuery(spark, tmp_path, sql, key)
+    if kept.plan.is_global:
+        kept.groups.begin()
+    chance, rows = random.Random(name), dict[int, Row]()
+    for changed in (range(0), range(30), range(20, 40), range(10), range(40)):
+        is_end = len(changed) == 40
+        new = random_rows(chance, kept.plan.columns, [each for each in changed if not is_end and chance.random() < 0.8])
+        old = {number: rows.pop(number) for number in changed if number in rows}
+        rows |= new
+        if old or new:
+            kept.apply(old, new)
+        expected, shown = kept.expected(rows), kept.groups.shown()
+        assert shown.keys() == expected.keys()
+        for group, row in shown.items():
+            assert row.keys() == expected[group].keys()
+            assert all(map(is_same, row.values(), expected[group].values())), (group, row, expected[group])
+        assert kept.groups.rows == len(shown)
+        assert kept.groups.hashes.there.keys() == {each for each, row in shown.items() if set(row.values()) != {None}}
+        kept.groups.merge_some(chance)
 
 
 @pytest.mark.parametrize(
@@ -146,44 +179,7 @@ def test_what_has_no_text_or_no_order_is_refused(spark: SparkSession, sql: str, 
         Evaluation(spark, declared, plan_view(declared))
 
 
-# --- without Spark ----------------------------------------------------------------------------------------------------
-
-
-def reduced(values: Any, function: str, *, is_distinct: bool = False) -> list[Any]:
-    """Of group x, which has all values but the last, and of group y."""
-    count = len(values)
-    ids = pa.array([bytes([number]) for number in range(count)])
-    rows = pa.table({"id": ids, "group": ["x"] * (count - 1) + ["y"], "a0": values})
-    found: list[Any] = Reduction(rows).run(Aggregate(function, ("a0",), is_distinct)).to_pylist()
-    return found
-
-
-def test_the_average_of_wide_decimals() -> None:
-    values = pa.array([Decimal("12345678901234567890.12"), Decimal("0.01"), Decimal("-1.00")], pa.decimal128(38, 2))
-    assert reduced(values, "avg") == [Decimal("6172839450617283945.065000"), Decimal("-1.000000")]
-
-
-def test_nan_is_the_largest_number() -> None:
-    values = pa.array([1.0, math.nan, None, math.nan])
-    assert [reduced(values, "min")[0], math.isnan(reduced(values, "max")[0])] == [1.0, True]
-    assert all(math.isnan(reduced(values, function)[1]) for function in ("min", "max", "sum", "avg"))
-    assert reduced(values, "count") == [2, 1]
-
-
-def test_zero_is_zero_whatever_its_sign() -> None:
-    assert reduced(pa.array([0.0, -0.0, 1.0, -0.0]), "count", is_distinct=True) == [2, 1]
-
-
-def test_nothing_but_nulls() -> None:
-    values = pa.array([None, None, 1], pa.int32())
-    for function, expected in (("sum", 1), ("min", 1), ("max", 1), ("avg", 1.0), ("latest", 1)):
-        assert reduced(values, function) == [None, expected]
-    assert reduced(values, "count") == [0, 1]
-    assert reduced(values, "count", is_distinct=True) == [0, 1]
-
-
-def test_the_latest_is_that_of_the_highest_id_null_or_not() -> None:
-    assert reduced(pa.array(["a", "b", None, "c"]), "latest") == [None, "c"]
+# --- groups as text ---------------------------------------------------------------------------------------------------
 
 
 def test_groups_are_named_like_hashes() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from tidelog.errors import BadView
 from tidelog.spark.views.sql.definition import View, ViewSource
-from tidelog.spark.views.sql.query import Aggregate, ViewPlan, plan_view
+from tidelog.spark.views.sql.plan import Aggregate, Join, ViewPlan
+from tidelog.spark.views.sql.query import plan_view
 
 
 def view(sql: str, *key: str, **lookups: str) -> View:
@@ -29,6 +30,7 @@ def test_a_grouped_view() -> None:
     assert made == ViewPlan(
         columns=("amount", "state"),
         lookups={},
+        joins=(),
         projection="SELECT `source`.`_row` AS `_row`, `source`.`state` AS `g0`, CAST(`source`.`amount` AS DOUBLE) AS "
         "`a0` FROM `source` WHERE `source`.`amount` > 0",
         groups=("g0",),
@@ -49,8 +51,8 @@ def test_composites_and_having_go_through_final() -> None:
     assert made.aggregates == (Aggregate("sum", ("a0",)), Aggregate("count", ()))
     assert made.outputs == (("k", "g0"), ("one", ""), ("m", ""))
     assert made.final == (
-        "SELECT `groups`.`g0` AS `k`, 1 AS `one`, ROUND(`groups`.`r0` / `groups`.`r1`, 2) AS `m` FROM `groups` "
-        "WHERE (ROUND(`groups`.`r0` / `groups`.`r1`, 2)) > 2 AND `groups`.`r0` < 9"
+        "`groups`.`g0` AS `k`, 1 AS `one`, ROUND(`groups`.`r0` / `groups`.`r1`, 2) AS `m`, "
+        "(ROUND(`groups`.`r0` / `groups`.`r1`, 2)) > 2 AND `groups`.`r0` < 9 AS `_shown`"
     )
 
 
@@ -379,15 +381,30 @@ def test_refusing_needs_no_spark_session() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_the_latest_of_keys_is_refused_unless_each_key_is_a_row() -> None:
-    def of_keys(sql: str, *key: str) -> ViewPlan:
-        return plan_view(View("v", ViewSource("prefix", "order:"), sql, key))
-
-    of_keys("select key, state from source", "key")
-    of_keys("select key, latest(state) as state, count(*) as n from source group by key", "key")
+def test_a_view_may_have_the_latest_of_several_keys() -> None:
     for sql in (
         "select customer, state from source",
         "select customer, latest(state) as s from source group by customer",
     ):
-        with pytest.raises(BadView, match="the latest of several keys is not known"):
-            of_keys(sql, "customer")
+        made = plan_view(View("v", ViewSource("prefix", "order:"), sql, ("customer",)))
+        assert [each.function for each in made.aggregates] == ["latest"]
+
+
+def test_joins_by_a_value_are_known() -> None:
+    made = planned(
+        "select c.name, count(*) as n from source left join cities c on c.key = concat('city:', source.city) and "
+        "c.kind = 'large' group by 1",
+        "name",
+        cities="city:",
+    )
+    assert made.joins == (Join("c", "cities", "key", "CONCAT('city:', `source`.`city`)"),)
+
+
+@pytest.mark.parametrize("condition", ["c.key > source.city", "c.key = 'here'", "c.key = source.city or c.x = '1'"])
+def test_joins_that_have_to_look_at_all_rows_are_known_too(condition: str) -> None:
+    made = planned(
+        f"select source.city as city, count(*) as n from source join cities c on {condition} group by 1",
+        "city",
+        cities="city:",
+    )
+    assert made.joins is None

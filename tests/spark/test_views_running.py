@@ -90,7 +90,8 @@ def by_parts(spark: SparkSession, made: ViewPlan) -> list[str]:
     types = {field.name: field.dataType for field in projection.schema}
     given = [StructField(name, types[name]) for name in made.groups] + result_types(spark, made)
     spark.createDataFrame(rows, StructType(given)).createOrReplaceTempView("groups")
-    return shown(spark.sql(made.final).collect())
+    finished = spark.sql(f"select {made.final} from `groups`")
+    return shown(finished.where("_shown").drop("_shown").collect())
 
 
 def result_types(spark: SparkSession, made: ViewPlan) -> list[StructField]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,17 +14,22 @@ pytest.importorskip("deltalake")
 
 from tidelog.spark.delta.storage import find_storage
 from tidelog.spark.delta.table import HistoryPoint
-from tidelog.spark.views.keeping.result_table import ResultTable
+from tidelog.spark.views.dataflow.result_table import ResultTable
+from tidelog.spark.views.dataflow.shown_rows import ShownRows
 from tidelog.spark.views.sql.definition import View, ViewSource
 
 SQL = "select count(*) as n from source"
 
 
 def lake_with(folder: Path, *names: str, database: int = 0) -> None:
+    """Views with a table each, which has no rows: they have no buckets, so nothing is left to do for Spark."""
+    none: Any = None
     for name in names:
         view = View(name, ViewSource("prefix", "order:"), SQL, ())
         schema = pa.schema([("n", pa.int64())])
-        ResultTable(find_storage(str(folder)), view, schema, database).replace({"": (1,)}, HistoryPoint(1, 1))
+        rows = ShownRows(none, none, schema, none, ())
+        table = ResultTable(find_storage(str(folder)), view, schema, database)
+        table.write(none, rows, (), "token", HistoryPoint(1, 1))
         (folder / "_state" / name / "0-abc" / "source").mkdir(parents=True)
 
 

@@ -33,7 +33,7 @@ from tidelog.cli.server_link import find_address
 from tidelog.keys import VIEW_JOB_PREFIX
 
 if TYPE_CHECKING:
-    from tidelog.spark.views.keeping.job import ViewJob
+    from tidelog.spark.views.dataflow.job import ViewJob
 
 EPILOG: Final = """\
 Examples:
@@ -91,6 +91,17 @@ def view(
     conf: Conf = None,
     batch_records: BatchRecords = limits.VIEW_BATCH_RECORDS,
     trigger_seconds: TriggerSeconds = limits.VIEW_TRIGGER_S,
+    buckets: Annotated[
+        int | None,
+        typer.Option(
+            "--buckets",
+            min=1,
+            max=limits.VIEW_BUCKETS_MAX,
+            metavar="N",
+            help="Divide the state of views that are built into so many buckets (default: as the source is large).",
+            show_default=False,
+        ),
+    ] = None,
     lease_seconds: LeaseSeconds = limits.LEASE_MS_DEFAULT / 1000,
     progress: ShowsLine = True,
     as_json: AsJson = False,
@@ -101,9 +112,9 @@ def view(
     run = JobRun("view", output, is_endless=not once)
     with needs_spark():
         from tidelog.spark.delta.storage import find_storage
-        from tidelog.spark.views.keeping.job import ViewJob, ViewOptions
+        from tidelog.spark.views.dataflow.job import ViewJob, ViewOptions
         from tidelog.spark.views.sql.definition import read_views
-    options = ViewOptions(once, batch_records, trigger_seconds, int(1000 * lease_seconds), from_followers)
+    options = ViewOptions(once, batch_records, trigger_seconds, int(1000 * lease_seconds), from_followers, buckets)
     job = ViewJob(address, find_storage(to, storage or ()), read_views(file), options)
     return run.run(
         lambda spark, _line: job.run(spark, run.stop),

@@ -15,7 +15,7 @@ from tidelog.cli.server_link import connected, find_address
 from tidelog.errors import ClientError
 
 if TYPE_CHECKING:
-    from tidelog.spark.views.keeping.checking import Check, Differences
+    from tidelog.spark.views.dataflow.comparison import Check, Differences
 
 EPILOG: Final = """\
 Examples:
@@ -72,7 +72,7 @@ def check(
         from tidelog.spark.delta.storage import find_storage
         from tidelog.spark.endpoint import Endpoint
         from tidelog.spark.source.feed.position import explored_feed_server
-        from tidelog.spark.views.keeping.checking import check_view, stored_views
+        from tidelog.spark.views.dataflow.checking import check_view, stored_views
         from tidelog.spark.views.sql.definition import read_views
     place = find_storage(to, storage or ())
     views = stored_views(place, names or []) if file is None else read_views(file)

@@ -41,7 +41,7 @@ def drop(
     with needs_spark():
         from tidelog.spark.delta.storage import find_storage
         from tidelog.spark.jobs.job_lease import JobRunning
-        from tidelog.spark.views.keeping.dropping import drop_view
+        from tidelog.spark.views.dataflow.dropping import drop_view
     place = find_storage(to, storage or ())
     try:
         with connected(address) as client:

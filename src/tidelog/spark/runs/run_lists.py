@@ -30,7 +30,7 @@ _PROPERTIES: Final = keep_history("1 hours", "0 hours")
 _SCHEMA: Final = pa.schema([("lists", pa.string())])
 _FORMAT: Final = 1
 
-Buckets = tuple[tuple[RunName, ...], ...]
+RunBuckets = tuple[tuple[RunName, ...], ...]
 """For each bucket its runs, the oldest first."""
 
 
@@ -39,10 +39,10 @@ class RunLists:
     """The runs of some tables, all divided into as many buckets."""
 
     buckets: int
-    tables: Mapping[str, Buckets] = field(default_factory=dict)
+    tables: Mapping[str, RunBuckets] = field(default_factory=dict)
     facts: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, table: str) -> Buckets:
+    def of(self, table: str) -> RunBuckets:
         return self.tables.get(table, ((),) * self.buckets)
 
     def names(self) -> set[str]:
@@ -71,7 +71,7 @@ class RunLists:
         buckets[bucket] = tuple(left)
         return self._with({**self.tables, table: tuple(buckets)}, self.facts)
 
-    def _with(self, tables: Mapping[str, Buckets], facts: Mapping[str, int]) -> RunLists:
+    def _with(self, tables: Mapping[str, RunBuckets], facts: Mapping[str, int]) -> RunLists:
         return RunLists(self.buckets, tables, facts)
 
     def packed(self) -> str:

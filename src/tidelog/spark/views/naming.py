@@ -8,7 +8,7 @@
 
 A `%` only occurs in `%25` (a percent sign), in `%3A` (a colon, if several values are joined by colons) and, alone, for
 null. So no two keys share a name, and a colon stays readable if there is only one value. An empty text is an empty
-part. `keeping.groups` makes these names, a column at a time.
+part. `dataflow.group_names` makes these names, a column at a time.
 """
 
 from __future__ import annotations

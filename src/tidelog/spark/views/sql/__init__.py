@@ -8,6 +8,6 @@ functions    what is known about Spark's functions
 aggregates   functions in the SELECT: refused, or what is kept for them
 plan         the result: how a view is kept
 
-Nothing here needs a Spark session or a server. Three things leave this package, and `views.keeping` uses nothing else
+Nothing here needs a Spark session or a server. Three things leave this package, and `views.dataflow` uses nothing else
 of it: `View` (with its `ViewSource`s), `plan_view`, and the `ViewPlan` that it returns.
 """

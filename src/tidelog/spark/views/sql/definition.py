@@ -246,6 +246,19 @@ def _refuse_circles(views: Sequence[View]) -> None:
         follow(name, [])
 
 
+def in_order(views: Sequence[View]) -> list[tuple[View, int]]:
+    """Views so that each comes after those that it reads, with how many of them lie behind one another."""
+    by_name = {view.name: view for view in views}
+    depths: dict[str, int] = {}
+
+    def depth(view: View) -> int:
+        if view.name not in depths:
+            depths[view.name] = max((1 + depth(by_name[name]) for name in _read_by(view, views)), default=0)
+        return depths[view.name]
+
+    return sorted(((view, depth(view)) for view in views), key=lambda each: each[1])
+
+
 def _read_by(view: View, views: Sequence[View]) -> Iterator[str]:
     for other in views:
         if other.name != view.name and any(_reads(each, other.name) for each in [view.source, *view.lookups.values()]):

@@ -4,7 +4,7 @@
 
     projection    source._row, upper(state) as g0, x as a0  from source where x > 0
     aggregates    r0 = sum(a0), r1 = count()
-    final         g0 as s, round(r0 / r1, 2) as mean  from groups
+    final         g0 as s, round(r0 / r1, 2) as mean, true as _shown
 
 `projection`, `aggregates` and `final`, one after the other, give what `recompute` gives at once. A SELECT that neither
 groups nor aggregates is "latest by key": the row of a key is the one that was changed last.
@@ -264,16 +264,6 @@ class _Planning:
             recomputed.append((name, tree if is_key else latest_of(tree)))
         return self._plan(reduced, None, self._sql(recomputed, None))
 
-    def _check_order(self) -> None:
-        """Refuse `latest` where the stored data does not tell which row was changed last."""
-        is_each_key = any(isinstance(tree, exp.Column) and tree.name == "key" for tree in self._groups)
-        is_latest = any(each.function == "latest" for each in self._aggregates.found)
-        if self._view.source.kind == "prefix" and is_latest and not is_each_key:
-            raise self._refusal(
-                "the latest of several keys is not known, because the store keeps no time of a change: group by key, "
-                "or write max_by(x, COLUMN) with a column that holds a time"
-            )
-
     def _reduced(self, tree: exp.Expr, what: str) -> exp.Expr:
         """A copy that uses the columns of `groups`."""
 
@@ -295,14 +285,15 @@ class _Planning:
         outputs = tuple((name, tree.name if _is_of_groups(tree) else "") for name, tree in reduced)
         final = None
         if having is not None or not all(column for _, column in outputs):
-            final = _select(reduced, f"FROM `{GROUPS}`", having)
-        self._check_order()
+            shown = "true" if having is None else written(having)
+            final = f"{_items(reduced)}, {shown} AS `_shown`"
         groups = tuple(f"g{number}" for number in range(len(self._groups)))
         row = ("_row", exp.column("_row", table=SOURCE, quoted=True))
         projected = [row, *zip(groups, self._groups, strict=True), *self._aggregates.arguments()]
         return ViewPlan(
             columns=self._tables.columns,
             lookups=self._tables.lookups,
+            joins=self._tables.by_value(),
             projection=_select(projected, self._tables.from_clause(), self._where),
             groups=groups,
             aggregates=self._aggregates.found,
@@ -326,8 +317,11 @@ class _Planning:
 
 
 def _select(outputs: Iterable[tuple[str, exp.Expr]], tables: str, where: exp.Expr | None) -> str:
-    items = ", ".join(f"{written(tree)} AS `{name}`" for name, tree in outputs)
-    return f"SELECT {items} {tables}" + ("" if where is None else f" WHERE {written(where)}")
+    return f"SELECT {_items(outputs)} {tables}" + ("" if where is None else f" WHERE {written(where)}")
+
+
+def _items(outputs: Iterable[tuple[str, exp.Expr]]) -> str:
+    return ", ".join(f"{written(tree)} AS `{name}`" for name, tree in outputs)
 
 
 def _bare(tree: exp.Expr) -> exp.Expr:

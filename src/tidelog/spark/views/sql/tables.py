@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from tidelog.spark.views.sql import functions
 from tidelog.spark.views.sql.grammar import Refusal, refuse_unknown, written
+from tidelog.spark.views.sql.plan import Join
 
 SOURCE: Final = "source"
 RESERVED: Final = frozenset(["_row", "_order"])
@@ -87,6 +88,25 @@ class Tables:
     def can_multiply(self) -> bool:
         """Whether one row of source can become several, because a lookup is not joined by its key."""
         return not all(any(_is_by_key(each, join) for each in _conditions(join)) for join in self._joins)
+
+    def by_value(self) -> tuple[Join, ...] | None:
+        """For each join a value of the source and a column of the lookup that have to be equal; None: not each has
+        one."""
+        found = [self._by_value(join) for join in self._joins]
+        return None if None in found else tuple(each for each in found if each is not None)
+
+    def _by_value(self, join: exp.Join) -> Join | None:
+        alias = join.this.alias
+        for condition in _conditions(join):
+            if not isinstance(condition, exp.EQ):
+                continue
+            for one, other in ((condition.this, condition.expression), (condition.expression, condition.this)):
+                if not isinstance(one, exp.Column) or one.table != alias:
+                    continue
+                tables = {column.table for column in other.find_all(exp.Column)}
+                if tables == {SOURCE}:
+                    return Join(alias, self._tables[alias], one.name, written(other))
+        return None
 
     def _named(self, table: str) -> tuple[str, ...]:
         return tuple(sorted(self._columns.get(table, {}).values()))

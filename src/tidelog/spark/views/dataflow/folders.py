@@ -35,8 +35,7 @@ def check_writable(storage: Storage) -> None:
     name = f"{secrets.token_hex(8)}.probe"
     try:
         files = _files(storage, STATE)
-        with files.open_output_stream(name) as file:
-            file.write(b"tidelog")
+        storage.write(STATE, name, b"tidelog")
         files.delete_file(name)
     except _FAULTS as error:
         raise _fault(storage, error) from None

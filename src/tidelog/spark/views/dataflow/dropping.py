@@ -13,8 +13,8 @@ from tidelog.errors import ClientError
 from tidelog.keys import JOB_INDEX, PIPELINE_PREFIX
 from tidelog.spark.delta.storage import Storage
 from tidelog.spark.jobs.job_lease import take_lease
-from tidelog.spark.views.keeping.folders import FOLDER, remove_view
-from tidelog.spark.views.keeping.result_table import open_result, refuse_other_database
+from tidelog.spark.views.dataflow.folders import FOLDER, remove_view
+from tidelog.spark.views.dataflow.result_table import open_result, refuse_other_database
 from tidelog.spark.views.naming import VIEW_NAME, hash_prefix, lease_of
 
 

@@ -1,8 +1,10 @@
 """The job `view`: a Spark query takes the batches of a feed over all sources, and each view applies what concerns it.
 
+    parts of a batch ── one job reads them, and divides the changes by view and bucket ──> a job for each view
+
 A view that is new, or whose definition changed, is built from what there is; all others go on where they stopped. A
-view that cannot go on, because the journal no longer has what it needs or the server has lost what it has, is built
-anew.
+view that cannot go on, because the journal no longer has what it needs, the server has lost what it has, or its state
+is damaged, is built anew. A view that reads the hashes of another one is built after it.
 """
 
 from __future__ import annotations
@@ -14,23 +16,28 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from pyspark.errors import PySparkException
+
 from tidelog import limits
 from tidelog.address import ServerAddress
 from tidelog.errors import FeedDiverged, TooOld
 from tidelog.feeds.span import span_of_prefix
 from tidelog.spark.delta.storage import Storage
 from tidelog.spark.delta.table import HistoryPoint
+from tidelog.spark.endpoint import call
 from tidelog.spark.jobs.feed_job import FeedJob
 from tidelog.spark.jobs.feed_query import BatchTrigger, FeedQuery
 from tidelog.spark.jobs.figures import BatchFigures, Figures
 from tidelog.spark.jobs.job_lease import Stop
+from tidelog.spark.jobs.query_error import explained
+from tidelog.spark.runs.run_files import RunLost
 from tidelog.spark.source.feed.origin import ServerOrigin
 from tidelog.spark.source.feed.position import ask_oldest
-from tidelog.spark.views.keeping.change_reader import ChangeReader, read_everything
-from tidelog.spark.views.keeping.folders import check_writable
-from tidelog.spark.views.keeping.maintained import MaintainedView
+from tidelog.spark.views.dataflow.change_reader import ChangeReader, ask_now
+from tidelog.spark.views.dataflow.folders import STATE, check_writable
+from tidelog.spark.views.dataflow.maintained import MaintainedView
 from tidelog.spark.views.naming import lease_of
-from tidelog.spark.views.sql.definition import View
+from tidelog.spark.views.sql.definition import View, in_order
 from tidelog.spark.views.sql.query import plan_view
 
 if TYPE_CHECKING:
@@ -50,6 +57,8 @@ class ViewOptions:
     lease_ms: int = limits.LEASE_MS_DEFAULT
     from_followers: bool = False
     """Of several servers, tasks read from those that follow, if they can."""
+    buckets: int | None = None
+    """Into how many buckets a view that is built is divided; None: as its source is large."""
 
 
 class ViewJob(FeedJob):
@@ -63,8 +72,12 @@ class ViewJob(FeedJob):
         trigger = BatchTrigger(options.is_once, options.batch_records, options.trigger_s)
         super().__init__(address, trigger, options.lease_ms, from_followers=options.from_followers)
         self._storage = storage
-        self._views = list(views)
+        ordered = in_order(views)
+        self._views = [view for view, _ in ordered]
+        self._depth = max((depth for _, depth in ordered), default=0)
+        """How many views lie behind one another: each reads what the one before has written."""
         self._kept: list[MaintainedView] = []
+        self._buckets = options.buckets
         self._batches = BatchFigures()
         self._changed = 0
         self._rebuilt = 0
@@ -99,9 +112,12 @@ class ViewJob(FeedJob):
         point = each.point
         return {
             "ts": None if point is None else point.ts,
+            "table_ts": each.table_ts,
             "version": each.version,
             "view_rows": each.rows,
             "source_rows": each.source_rows,
+            "state_bytes": each.state_bytes,
+            "buckets": each.buckets,
             "source": str(each.view.source),
             "sql": each.view.sql,
             "key": json.dumps(list(each.view.key)),
@@ -111,26 +127,33 @@ class ViewJob(FeedJob):
 
     def follow(self, make_spark: Callable[[], SparkSession], stop: Stop) -> None:
         spark = make_spark()
-        reader = ChangeReader(self._server, [wanted for view in self._kept for wanted in view.wanted.values()])
-        for view in self._kept:
-            view.load()
-        while True:
-            self._begin(spark, stop)
-            if stop.is_set():
-                return
-            try:
-                self._take_batches(spark, reader, stop)
-                return
-            except (TooOld, FeedDiverged) as error:
-                self._rebuilt += 1
-                if self._rebuilt > limits.VIEW_REBUILDS_MAX:
-                    raise
-                self._forget(error)
+        try:
+            for view in self._kept:
+                view.load()
+            while True:
+                try:
+                    self._begin(spark, stop)
+                    # A run that ends takes what there was when it began: views of views are behind by what it wrote.
+                    for _ in range(1 + self._depth if self._trigger.is_once else 1):
+                        if stop.is_set():
+                            return
+                        self._take_batches(spark, stop)
+                    return
+                except (TooOld, FeedDiverged, RunLost) as error:
+                    self._rebuilt += 1
+                    if self._rebuilt > limits.VIEW_REBUILDS_MAX:
+                        raise
+                    self._forget(error)
+        finally:
+            for view in self._kept:
+                view.close()
 
-    def _forget(self, error: TooOld | FeedDiverged) -> None:
+    def _forget(self, error: TooOld | FeedDiverged | RunLost) -> None:
         """Have the views that cannot go on built anew; all of them if it is not known which."""
         lapsed = []
-        if isinstance(error, TooOld):
+        if isinstance(error, RunLost):
+            lapsed = [view for view in self._kept if f"{STATE}/{view.view.name}/" in str(error)]
+        elif isinstance(error, TooOld):
             oldest = error.oldest or ask_oldest(self._server, span_of_prefix(b""))
             lapsed = [view for view in self._kept if view.point is not None and view.point.ts < oldest]
         for view in lapsed or self._kept:
@@ -141,28 +164,67 @@ class ViewJob(FeedJob):
         for view in self._kept:
             if stop.is_set():
                 return
-            point = view.point
-            if point is not None:
-                view.reconcile(point)
-                continue
-            point, changes = read_everything(spark, self._server, list(view.wanted.values()))
-            view.build(changes, point)
+            try:
+                point = view.point
+                if point is not None:
+                    view.reconcile(point)
+                    continue
+                position = ask_now(self._server)
+                view.build(position, self._buckets or self._buckets_for(view, spark))
+            except PySparkException as error:
+                raise explained(error, None) from None
 
-    def _take_batches(self, spark: SparkSession, reader: ChangeReader, stop: Stop) -> None:
+    def _buckets_for(self, view: MaintainedView, spark: SparkSession) -> int:
+        """So many that all cores have a task, and that a task can hold what is new of its bucket in memory."""
+        with self._server.connect() as client:
+            source = view.view.source
+            words = ("XLEN", source.target) if source.kind == "stream" else ("DBSIZE",)
+            rows = int(call(client, *words))
+        wanted = max(spark.sparkContext.defaultParallelism, -(-rows // limits.VIEW_BUCKET_ROWS))
+        return min(max(wanted, limits.VIEW_BUCKETS_MIN), limits.VIEW_BUCKETS_MAX)
+
+    def _take_batches(self, spark: SparkSession, stop: Stop) -> None:
         point = self._point
         assert point is not None
         start = json.dumps({"ts": point.ts, "epoch": point.epoch})
+        names = [(view, name) for view in self._kept for name in view.sources]
+        reader = ChangeReader(self._server, tuple(view.wanted()[name] for view, name in names))
         query = FeedQuery(ServerOrigin(self._server).options(), reader.target, start, self._trigger)
         # A view waits for Spark, for the server and for files in turn, while others go on.
         with ThreadPoolExecutor(limits.VIEW_THREADS, "view") as threads:
-            query.run(spark, lambda parts: self._take(reader, parts, threads), stop)
+            query.run(spark, lambda parts: self._take(reader, names, parts, threads), stop, self._tend)
         for view in self._kept:
             view.note()
 
-    def _take(self, reader: ChangeReader, parts: Any, threads: ThreadPoolExecutor) -> None:
+    def _tend(self) -> None:
+        try:
+            for view in self._kept:
+                view.tend()
+        except PySparkException as error:
+            raise explained(error, None) from None
+
+    def _take(
+        self, reader: ChangeReader, names: list[tuple[MaintainedView, str]], parts: Any, threads: ThreadPoolExecutor
+    ) -> None:
         begun = time.monotonic()
-        point, changes = reader.changes(parts)
-        applied = [threads.submit(view.apply, changes, point) for view in self._kept]
-        wait(applied)  # if one fails, the others still end where the batch does
-        self._changed += sum(each.result() for each in applied)
-        self._batches.add(sum(map(len, changes.values())), time.monotonic() - begun)
+        read = reader.read(parts)
+        try:
+            applied = []
+            for view in self._kept:
+                if view.point is None or view.point >= read.point:
+                    continue
+                of_view = {number: name for number, (each, name) in enumerate(names) if each is view}
+                is_cleared = any(number in read.cleared for number in of_view)
+                blobs = {
+                    name: read.blobs.where(f"what = {number}")
+                    for number, name in of_view.items()
+                    if read.rows.get(number)
+                }
+                applied.append(
+                    threads.submit(view.apply, blobs, read.point, is_cleared=is_cleared, session=parts.sparkSession)
+                )
+            wait(applied)  # if one fails, the others still end where the batch does
+            self._changed += sum(each.result() for each in applied)
+        finally:
+            read.blobs.unpersist()
+        self._batches.add(sum(read.rows.values()), time.monotonic() - begun)

@@ -1,4 +1,4 @@
-"""Changes of the rows of a source, as a table: tasks make it, and the driver applies it.
+"""Changes of the rows of a source, as a table: tasks that read make it, and tasks that have the rows apply it.
 
     op int8        SET: the row exists, with the given columns
                    GONE: the row is gone
@@ -11,6 +11,7 @@
                    last field, and no event says so. So a row must know whether any field is left, even of those that
                    no view uses. All other rows have one such name, the empty one
     touched int64  of a SET: a bit for each column that it sets
+    ts int64       when the row was changed, where that decides which row was changed last; otherwise null
     c0, c1 ...     string: the values of these columns; null: none
 
 The order of changes counts. `compose` turns a sequence of them into one with the same effect that has each row once,
@@ -37,6 +38,7 @@ _FIXED: Final = [
     pa.field("more", _NAMES),
     pa.field("less", _NAMES),
     pa.field("touched", pa.int64()),
+    pa.field("ts", pa.int64()),
 ]
 
 
@@ -118,6 +120,7 @@ def _each_once(rows: pa.Table) -> pa.Table:
         "more": more,
         "less": less,
         "touched": pa.array(touched),
+        "ts": rows["ts"].take(pa.array(newest)),
     }
     return pa.table([made[name] for name in rows.schema.names], schema=rows.schema)
 

@@ -30,8 +30,8 @@ from tidelog.days.jobset import JobSet
 from tidelog.feeds.span import Span, span_of_key, span_of_prefix
 from tidelog.spark.jobs.report import OWN_KEYS
 from tidelog.spark.source.stream.copied import COPY
-from tidelog.spark.views.keeping.changes import GONE, SET, changes_schema, clear, column, compose, no_changes
-from tidelog.spark.views.keeping.members import Members, decoded, text_array
+from tidelog.spark.views.dataflow.changes import GONE, SET, changes_schema, clear, column, compose, no_changes
+from tidelog.spark.views.dataflow.members import Members, decoded, text_array
 
 _offset: Final = struct.Struct(">Q").pack
 _event_id: Final = struct.Struct(">IQQ").pack
@@ -166,6 +166,7 @@ class PrefixExtractor(Extractor):
             more=_named(names, (is_field & is_there) | strings),
             less=_named(names, is_field & ~is_there),
             touched=pa.array(touched.astype(np.int64)),
+            ts=events["ts"].cast(pa.int64()),
             **columns,
         )
 

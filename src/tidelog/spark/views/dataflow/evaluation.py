@@ -6,20 +6,18 @@ null instead of an error. Types are known before there are any rows, because an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tidelog.spark.views.keeping.changes import column
+from tidelog.spark.views.dataflow.row_task import ROW_FIELDS
 from tidelog.spark.views.sql.definition import View
-from tidelog.spark.views.sql.plan import ViewPlan
+from tidelog.spark.views.sql.plan import Join, ViewPlan
 
 _NUMBERS: Final = ("sum", "avg")
 
@@ -29,19 +27,18 @@ class Evaluation:
 
     def __init__(self, spark: SparkSession, view: View, plan: ViewPlan) -> None:
         self._spark = spark.newSession()
-        self._spark.conf.set("spark.sql.ansi.enabled", "false")
-        self._spark.conf.set("spark.sql.session.timeZone", "UTC")
+        set_up(self._spark)
         self._view = view
-        self._put("source", _named(plan.columns, None, _row=pa.array([], pa.int64())))
+        self._put("source", _empty(plan.columns, _row=pa.array([], ROW_FIELDS)))
         for name, columns in plan.lookups.items():
-            self._put(name, _named(columns, None))
-        self.plan = self._with_numbers(plan)
+            self._put(name, _empty(columns))
+        self.plan = self._with_numbers(self._with_text_joins(plan))
         """The plan, completed with what the types tell."""
         self.contributed: pa.Schema = self._schema(self.plan.projection)
         """What a row contributes: `_row`, g0 ..., a0 ..."""
         self._check_groups()
         self._check_arguments()
-        self._put("source", _named(plan.columns, None, _order=pa.array([], pa.int64())))
+        self._put("source", _empty(plan.columns, _order=pa.array([], pa.binary())))
         self.result: pa.Schema = self._schema(plan.recompute)
         """The columns of the view."""
         self._check_outputs()
@@ -53,6 +50,14 @@ class Evaluation:
             raise self._view.refusal(_first_line(error)) from None
         except PySparkException as error:  # a type that Arrow does not know
             raise self._view.refusal(_first_line(error)) from None
+
+    def _with_text_joins(self, plan: ViewPlan) -> ViewPlan:
+        """Select rows of lookups by values that are text, as their columns are. Others are compared as numbers are."""
+        if not plan.joins:
+            return plan
+        values = self._schema(_values_of(plan.joins))
+        is_text = all(pa.types.is_string(field.type) for field in values)
+        return plan if is_text else replace(plan, joins=None)
 
     def _with_numbers(self, plan: ViewPlan) -> ViewPlan:
         """Sum and average text as numbers, as Spark does; other aggregates still get the text."""
@@ -96,56 +101,61 @@ class Evaluation:
 
     # --- running it -----------------------------------------------------------------------------------------------
 
-    def contributions(self, rows: pa.Table, lookups: Mapping[str, pa.Table]) -> pa.Table:
-        """What these rows contribute: `id`, g0 ..., a0 ..."""
-        numbers = pa.array(np.arange(len(rows)))
-        self._put("source", _named(self.plan.columns, rows, _row=numbers))
-        for name, columns in self.plan.lookups.items():
-            self._put(name, _named(columns, lookups[name]))
-        found = self._run(self.plan.projection, self.contributed)
-        ids = rows["id"].take(found["_row"])
-        return found.set_column(0, "id", ids)
+    @property
+    def session(self) -> SparkSession:
+        """The view's own session."""
+        return self._spark
 
-    def finished(self, groups: pa.Table) -> pa.Table:
-        """The rows of the view that groups (g0 ..., r0 ...) come to."""
-        if self.plan.final is None:
-            columns = [groups[place] for _, place in self.plan.outputs]
-            casts = [each.cast(field.type) for each, field in zip(columns, self.result, strict=True)]
-            return pa.table(casts, schema=self.result)
-        self._put("groups", groups)
-        return self._run(self.plan.final, self.result)
+    def contributions(self, rows: DataFrame, lookups: Mapping[str, DataFrame]) -> DataFrame:
+        """What rows (`_row` and the columns) contribute: `_row`, g0 ..., a0 ..."""
+        return self._run(self.plan.projection, {"source": rows, **lookups})
 
-    def recomputed(self, rows: pa.Table, lookups: Mapping[str, pa.Table]) -> pa.Table:
-        """The whole view, from all rows of its source."""
-        order = pc.rank(rows["id"], tiebreaker="first").cast(pa.int64())
-        self._put("source", _named(self.plan.columns, rows, _order=order))
-        for name, columns in self.plan.lookups.items():
-            self._put(name, _named(columns, lookups[name]))
-        return self._run(self.plan.recompute, self.result)
+    def join_values(self, rows: DataFrame) -> DataFrame:
+        """The values by which rows select those of lookups: `_row`, j0 ..."""
+        assert self.plan.joins
+        return self._run(_values_of(self.plan.joins, "`source`.`_row`"), {"source": rows})
+
+    def finished(self, groups: DataFrame) -> DataFrame:
+        """The columns of the view and `_shown` of groups (g0 ..., r0 ...), with their `_group`."""
+        assert self.plan.final is not None
+        return self._run(f"SELECT `_group`, {self.plan.final} FROM `groups`", {"groups": groups})
+
+    def recomputed(self, rows: DataFrame, lookups: Mapping[str, DataFrame]) -> DataFrame:
+        """The whole view, from all rows of its source (`_order` and the columns)."""
+        return self._run(self.plan.recompute, {"source": rows, **lookups})
+
+    def _run(self, sql: str, tables: Mapping[str, DataFrame]) -> DataFrame:
+        """SQL over some tables, in the session to which these belong."""
+        session = next(iter(tables.values())).sparkSession
+        set_up(session)
+        named = []
+        for name, frame in tables.items():
+            # The session may be that of a query, in which several views run at once.
+            own = f"view_{self._view.digest[:16]}_{name}"
+            frame.createOrReplaceTempView(own)
+            named.append(f"`{name}` AS (SELECT * FROM `{own}`)")
+        return session.sql(f"WITH {', '.join(named)} {sql}")
 
     def _put(self, name: str, table: pa.Table) -> None:
-        # Spark takes an empty batch for the end of the table.
-        batches = [batch for batch in table.to_batches() if len(batch)]
-        frame: Any = self._spark.createDataFrame(pa.Table.from_batches(batches, table.schema))
+        frame: Any = self._spark.createDataFrame(table)
         frame.createOrReplaceTempView(name)
 
-    def _run(self, sql: str, schema: pa.Schema) -> pa.Table:
-        found = self._spark.sql(sql).toArrow()
-        return pa.table(
-            [each.cast(field.type) for each, field in zip(found.columns, schema, strict=True)], schema=schema
-        )
+
+def _values_of(joins: Sequence[Join], *more: str) -> str:
+    values = [*more, *(f"{join.value} AS `j{number}`" for number, join in enumerate(joins))]
+    return f"SELECT {', '.join(values)} FROM `source`"
 
 
-def _named(columns: tuple[str, ...], rows: pa.Table | None, **more: Any) -> pa.Table:
-    """Rows with the column names of the SQL; `rows` None: an empty table."""
-    names = [*columns, *more]
-    if rows is None:
-        arrays = [*(pa.array([], pa.string()) for _ in columns), *more.values()]
-    else:
-        arrays = [*(rows[column(number)] for number in range(len(columns))), *more.values()]
-    if not names:  # a table without columns has no rows
-        names, arrays = ["_row"], [pa.array([], pa.int64())]
-    return pa.table(arrays, names=names)
+def set_up(session: SparkSession) -> None:
+    """Have SQL mean what it means in a view."""
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def _empty(columns: tuple[str, ...], **more: Any) -> pa.Table:
+    """A table without rows, with the column names of the SQL."""
+    arrays = [*(pa.array([], pa.string()) for _ in columns), *more.values()]
+    return pa.table(arrays or [pa.array([], pa.int64())], names=[*columns, *more] or ["_row"])
 
 
 def _names_a_row(kind: Any) -> bool:
