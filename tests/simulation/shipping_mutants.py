@@ -73,7 +73,7 @@ _LEASES: Final = (
         "number not in self._leases and number + 1 not in self._leases\n",
         "number is not None\n",
         "a shipper that was stopped for days in the middle of a put finds its number free, and goes on",
-        7_000_035,
+        7_000_095,
     ),
     _mutant(
         "other-history-accepted",
