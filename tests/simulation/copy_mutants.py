@@ -15,7 +15,7 @@ COPY_MUTANTS: Final = (
     _mutant(
         "promoted-as-the-original",
         "replication/role_file.py",
-        "if stored.leader is not None and is_copy(stored.leader):",
+        "if stored.came_from_copy:",
         "if False:",
         "two servers are the same database, and either ships over the other",
         7_000_001,
@@ -54,7 +54,7 @@ COPY_MUTANTS: Final = (
     _mutant(
         "restored-directory-without-a-beginning",
         "shipping/copied_journal.py",
-        "max(before_ts, self.find_begin_ts(lineage.lsns, behind_ts))",
+        "max(before_first_lsn(self.epochs), self.find_begin_ts(lineage.lsns, behind_ts))",
         "self.find_begin_ts(lineage.lsns, behind_ts)",
         "who has nothing goes on after what was restored, and never gets that",
         16,
