@@ -55,7 +55,9 @@ def put_far_away() -> None:
     from tidelog.system import object_store, ship_store
 
     control = Path(os.environ["FAR_STORE"])
-    vars(ship_store)["open_object_store"] = lambda url: FarStore(object_store.open_object_store(url), control)
+    vars(ship_store)["open_object_store"] = lambda url, is_new=True: FarStore(
+        object_store.open_object_store(url, is_new=is_new), control
+    )
 
 
 if __name__ == "__main__":

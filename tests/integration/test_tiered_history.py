@@ -230,9 +230,9 @@ def test_a_follower_gets_all_of_it_by_a_full_sync(place: Place, tmp_path: Path) 
             require_all(reader)
 
 
-def test_a_backup_has_all_of_it(place: Place, tmp_path: Path) -> None:
+def test_a_backup_has_all_of_it(folder: Place, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with place.leader(data) as server, server.client() as client:
+    with folder.leader(data) as server, server.client() as client:
         write(client)
         let_drop(client)
         url = f"redis://127.0.0.1:{server.port}"
@@ -240,20 +240,20 @@ def test_a_backup_has_all_of_it(place: Place, tmp_path: Path) -> None:
         assert outcome.status == 0, outcome
     outcome = run("restore", tmp_path / "backup", "--data", tmp_path / "restored")
     assert outcome.status == 0, outcome
-    shutil.rmtree(place.url)
-    with place.server(tmp_path / "restored") as server, server.client() as client:
+    shutil.rmtree(folder.url)
+    with folder.server(tmp_path / "restored") as server, server.client() as client:
         require_all(client)
 
 
-def test_what_is_away_is_neither_damaged_nor_erased(place: Place, tmp_path: Path) -> None:
+def test_what_is_away_is_neither_damaged_nor_erased(folder: Place, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with place.leader(data) as server, server.client() as client:
+    with folder.leader(data) as server, server.client() as client:
         write(client)
         let_drop(client)
         assert server.terminate() == 0
     away = len(list(data.glob("shard-0/*.remote")))
     files = sorted(path.name for path in data.glob("shard-0/*"))
-    shutil.move(place.url, f"{place.url}-not-here")
+    shutil.move(folder.url, f"{folder.url}-not-here")
 
     outcome = run("journal", "verify", data, "--json")
     assert outcome.status == 0, outcome

@@ -20,7 +20,7 @@ WORLDS_LONG: Final = 1000
 TRACE_SHOWN: Final = 40
 
 COVERED: Final = (
-    *("taken_over", "promoted", "machine_lost", "restored", "restored_to_a_cut", "tail_lost", "woken"),
+    *("taken_over", "promoted", "machine_lost", "restored", "tail_lost", "woken"),
     *(
         "replaced_inside",
         "outlived",
@@ -34,6 +34,8 @@ COVERED: Final = (
     ),
     *("restore_too_late", "PermissionError", "TimeoutError", "OSError"),
 )
+RARE: Final = ("restored_to_a_cut",)
+"""What some hundred worlds meet, and twenty may not."""
 
 
 def run_world(seed: int, coverage: Counter[str]) -> None:
@@ -67,5 +69,6 @@ def test_every_moment_of_every_copy_can_be_restored(chunk: int | None, pytestcon
     coverage = Counter[str]()
     for seed in range(chunk * count, (chunk + 1) * count):
         run_world(seed, coverage)
-    missing = [name for name in COVERED if not coverage[name]]
+    wanted = (*COVERED, *RARE) if count >= WORLDS else COVERED
+    missing = [name for name in wanted if not coverage[name]]
     assert not missing, f"{count} worlds never met {missing}"
